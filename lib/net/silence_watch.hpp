@@ -22,7 +22,7 @@ class SilenceWatch {
   SilenceWatch& operator=(const SilenceWatch&) = delete;
 
   /// From now on until remove(), which comes before the descriptor is closed: shuts the connection `fd` down
-  /// once its peer has been silent for kSilenceLimit. Reads and writes then end, and waits for them, too.
+  /// once its peer is_silent() (lib/net/stream_io.hpp). Reads and writes then end, and waits for them, too.
   void add(int fd);
   void remove(int fd);
   /// Whether that happened.

@@ -77,8 +77,9 @@ Status notice_vanished_peer(const Fd& socket);
 /// Seconds without any answer of the peer's kernel after which a connection between hosts is broken. A
 /// stopped process does not count: its kernel answers for it.
 inline constexpr int kSilenceLimit = 3;
-/// Whether that is so while something is on its way to the peer (kernels before Linux 6.15 ask a peer that
-/// reads nothing ever more seldom, and so know later).
+/// Whether that is so, and half a second more for an answer to what was asked last, while something is on its
+/// way to the peer (kernels before Linux 6.15 ask a peer that reads nothing ever more seldom, and so know
+/// later).
 bool is_silent(int fd) noexcept;
 /// What to say then.
 std::string silence_text();
