@@ -5,7 +5,6 @@
 
 #include "collectives/device/buffer_check.hpp"
 #include "collectives/device/message_plan.hpp"
-#include "collectives/device/shared_streams.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -94,6 +93,7 @@ Status CallerSide::enqueue(const std::shared_ptr<DeviceTask>& task, Streams stre
   const auto captured = streams_.is_any_captured(streams);
   if (captured.ok() && captured.value() && !streams_.can_be_captured(*task))
     return streams_.refuse_capture(*task);
+  const SharedStreams::Turn turn(numbers_of(streams));
   Status refusal = find_refusal(*task, captured, streams);
   if (!refusal.ok()) return push_refused(task, std::move(refusal));
   if (!streams_.run(*task)) {
@@ -117,6 +117,17 @@ Status CallerSide::find_refusal(DeviceTask& task, const Result<bool>& captured, 
   LOCKSTEP_RETURN_IF_ERROR(call.refusal);
   LOCKSTEP_RETURN_IF_ERROR(captured.status());
   return captured.value() ? Status() : check_stream(call, streams.front());
+}
+
+/// For ranks of this process. A stream without a number is refused by what is put in it.
+std::vector<SharedStreams::Stream> CallerSide::numbers_of(Streams streams) const {
+  std::vector<SharedStreams::Stream> numbers;
+  if (!has_ranks_beside_) return numbers;
+  for (const DeviceStream stream : streams) {
+    if (const auto number = backend_.stream_number(stream); number.ok())
+      numbers.emplace_back(device_, number.value());
+  }
+  return numbers;
 }
 
 /// Of the calls in which no rank can go on before all have come.

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "collectives/device/shared_streams.hpp"
 #include "collectives/device/stream_side.hpp"
 
 namespace lockstep::internal {
@@ -26,6 +27,7 @@ class CallerSide {
   using Streams = StreamSide::Streams;
   Status enqueue(const std::shared_ptr<DeviceTask>& task, Streams streams);
   Status find_refusal(DeviceTask& task, const Result<bool>& captured, Streams streams);
+  std::vector<SharedStreams::Stream> numbers_of(Streams streams) const;
   Status check_stream(const Call& call, DeviceStream stream);
   Status push_refused(const std::shared_ptr<DeviceTask>& task, Status refusal);
 

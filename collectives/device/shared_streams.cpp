@@ -1,6 +1,7 @@
 #include "collectives/device/shared_streams.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep::internal {
 namespace {
@@ -35,6 +36,26 @@ int SharedStreams::enter(const Rank& rank, const Stream& stream, std::uint64_t c
 void SharedStreams::forget(const Rank& rank) {
   const std::lock_guard lock(mutex_);
   last_calls_.erase(rank);
+}
+
+/// All at once: two threads never wait for one another.
+SharedStreams::Turn::Turn(std::vector<Stream> streams) : streams_(std::move(streams)) {
+  if (streams_.empty()) return;
+  SharedStreams& all = instance();
+  std::unique_lock lock(all.mutex_);
+  all.turn_ended_.wait(lock, [&] {
+    return std::none_of(streams_.begin(), streams_.end(),
+                        [&](const Stream& stream) { return all.in_turn_.count(stream) != 0; });
+  });
+  all.in_turn_.insert(streams_.begin(), streams_.end());
+}
+
+SharedStreams::Turn::~Turn() {
+  if (streams_.empty()) return;
+  SharedStreams& all = instance();
+  const std::lock_guard lock(all.mutex_);
+  for (const Stream& stream : streams_) all.in_turn_.erase(stream);
+  all.turn_ended_.notify_all();
 }
 
 }  // namespace lockstep::internal

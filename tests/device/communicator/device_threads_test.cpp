@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "lib/device/host/host_backend.hpp"
 #include "tests/device/communicator/device_world.hpp"
@@ -93,6 +94,50 @@ TEST(DeviceThreads, CallsOnTheOwnStreamsOfThreadsRunInTheirOrder) {
       EXPECT_EQ(std::count(arena->device(), arena->device() + 64, std::byte{2}), 64);
     must(backend().destroy_event(ended));
     must(backend().free_pinned(word));
+  });
+}
+
+/// Blocks the device for a moment, again and again: other threads' calls stand in a queue for it.
+class BusyDevice {
+ public:
+  BusyDevice() {
+    thread_ = std::thread([this] {
+      must(backend().select(0));
+      const TestStream stream(0);
+      const DeviceArena arena(1 << 16, 0);
+      std::vector<std::byte> pageable(arena.size());
+      while (!ends_.load()) must(backend().copy(pageable.data(), arena.device(), pageable.size(), stream));
+    });
+  }
+  ~BusyDevice() {
+    ends_.store(true);
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> ends_{false};
+  std::thread thread_;
+};
+
+/// What another rank puts in the stream does not come between the parts of a call.
+TEST(DeviceThreads, ByTurnsRanksShareAStream) {
+  testing::use_host_backend(kMode);
+  internal::testing::run_forked(1, [](int) {
+    must(backend().select(0));
+    const TestStream shared(0);
+    const BusyDevice busy;
+    testing::on_ranks(4, "auto", [&](Communicator& host) {
+      must(backend().select(0));
+      DeviceCommunicator ranks(host, 0);
+      const TestStream own(0);
+      const DeviceArena arena(4096, 0);
+      std::byte* const data = arena.device();
+      for (int turn = 0; turn < 200; ++turn) {
+        const Stream stream = host.rank() == turn % host.size() ? Stream(shared) : Stream(own);
+        ranks.all_reduce(data, data, 64, DataType::i32, ReduceOp::max, stream);
+        ranks.wait();
+      }
+    });
   });
 }
 
