@@ -1,6 +1,5 @@
 #include "collectives/device/device_parts.hpp"
 
-#include <cstdio>
 #include <mutex>
 #include <utility>
 
@@ -8,6 +7,7 @@
 #include "collectives/engine/group_hosts.hpp"
 #include "collectives/make_transport.hpp"
 #include "lib/base/config.hpp"
+#include "lib/base/log.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -22,27 +22,22 @@ bool goes_straight(Result<Backend*>& backend, World& world) {
 }
 
 void print_decision(const ModeDecision& decision, int ranks) {
-  if (config_text("LOCKSTEP_LOG") != "info") return;
-  std::fprintf(stderr, "lockstep: %d ranks on devices, mode %s (%s)\n", ranks,
-               std::string(name_of(decision.mode)).c_str(), decision.reason.c_str());
-  if (decision.several_hosts)
-    std::fprintf(stderr, "lockstep: between hosts data pass %s\n", way_between_hosts(decision));
+  inform(std::to_string(ranks) + " ranks on devices, mode " + std::string(name_of(decision.mode)) + " (" +
+         decision.reason + ")");
+  if (decision.several_hosts) inform(std::string("between hosts data pass ") + way_between_hosts(decision));
   if (decision.mode == DeviceMode::stream_sync && !decision.kernels_may_wait)
-    std::fprintf(
-        stderr,
-        "lockstep: messages, scatter_v, gather_v and all_to_all_v pass by a thread of each rank as in "
-        "mode host_sync\n");
+    inform(
+        "messages, scatter_v, gather_v and all_to_all_v pass by a thread of each rank as in mode host_sync");
 }
 
 /// Once in a process. The variable is set at the first use of CUDA, unless that came before the library's.
 void warn_of_late_loading() {
   static std::once_flag once;
-  if (config_text("LOCKSTEP_LOG") == "off") return;
   std::call_once(once, [] {
-    std::fprintf(stderr,
-                 "lockstep: kernels of this program are loaded when they are first started, which beside a "
-                 "collective in mode host_sync may hang: set CUDA_MODULE_LOADING=EAGER before the process "
-                 "uses CUDA, or run each kernel once before the first collective (docs/gpu.md)\n");
+    warn(
+        "kernels of this program are loaded when they are first started, which beside a collective in mode "
+        "host_sync may hang: set CUDA_MODULE_LOADING=EAGER before the process uses CUDA, or run each kernel "
+        "once before the first collective (docs/gpu.md)");
   });
 }
 

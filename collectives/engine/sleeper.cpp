@@ -8,10 +8,10 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
+#include <string>
 
-#include "lib/base/config.hpp"
+#include "lib/base/log.hpp"
 
 namespace lockstep::internal {
 namespace {
@@ -23,12 +23,9 @@ constexpr std::size_t kWatchedForASleep = 8;
 /// Once for a process: a communicator works without them, but wakes often for nothing.
 void tell_of_no_descriptor(int error_number) {
   static std::atomic<bool> told{false};
-  if (told.exchange(true) || config_text("LOCKSTEP_LOG") == "off") return;
-  std::fprintf(
-      stderr,
-      "lockstep: a communicator has no file descriptor to sleep on (%s): it works, but looks for what "
-      "is new every millisecond; raise `ulimit -n`\n",
-      std::strerror(error_number));
+  if (told.exchange(true)) return;
+  warn(std::string("a communicator has no file descriptor to sleep on (") + std::strerror(error_number) +
+       "): it works, but looks for what is new every millisecond; raise `ulimit -n`");
 }
 
 void drain_bell(int fd) {

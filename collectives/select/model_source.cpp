@@ -8,6 +8,7 @@
 #include "lib/base/config.hpp"
 #include "lib/base/core_set.hpp"
 #include "lib/base/hash.hpp"
+#include "lib/base/log.hpp"
 #include "lib/base/machine.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/bootstrap/user_config.hpp"
@@ -51,11 +52,8 @@ Result<Text> read_text(const std::string& path) {
 /// Who runs as another user than HOME is of (a container's, a service's), or has no ticket for it, has
 /// measured nothing there.
 void warn_of_a_closed_place(const std::string& path) {
-  if (config_text("LOCKSTEP_LOG") == "off") return;
-  std::fprintf(stderr,
-               "lockstep: this user may not look for the tuning file %s: the built-in costs are used; "
-               "LOCKSTEP_TUNING=built-in says so\n",
-               path.c_str());
+  warn("this user may not look for the tuning file " + path +
+       ": the built-in costs are used; LOCKSTEP_TUNING=built-in says so");
 }
 
 Result<Text> find_text() {
@@ -79,15 +77,15 @@ bool is_of_here(const MachineFingerprint& measured) {
   return measured == here;
 }
 
+std::string describe(const MachineFingerprint& machine) {
+  return machine.cpu + ", " + std::to_string(machine.cores) + " cores, kernel " + machine.kernel;
+}
+
 void warn_of_another_machine(const std::string& path, const CostModel& model) {
-  if (!model.fingerprint || is_of_here(*model.fingerprint) || config_text("LOCKSTEP_LOG") == "off") return;
-  const MachineFingerprint here = this_machine();
-  std::fprintf(
-      stderr,
-      "lockstep: the tuning file %s was measured on another machine (%s, %d cores, kernel %s; this is "
-      "%s, %d cores, kernel %s): used all the same; lockstep-bench --calibrate measures this one\n",
-      path.c_str(), model.fingerprint->cpu.c_str(), model.fingerprint->cores,
-      model.fingerprint->kernel.c_str(), here.cpu.c_str(), here.cores, here.kernel.c_str());
+  if (!model.fingerprint || is_of_here(*model.fingerprint)) return;
+  warn("the tuning file " + path + " was measured on another machine (" + describe(*model.fingerprint) +
+       "; this is " + describe(this_machine()) +
+       "): used all the same; lockstep-bench --calibrate measures this one");
 }
 
 Result<Text> load_text() {

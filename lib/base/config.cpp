@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <vector>
 
 #include "lib/base/foreign_variables.hpp"
+#include "lib/base/log.hpp"
 #include "lib/base/nearest.hpp"
 #include "lib/base/parse.hpp"
 
@@ -214,12 +214,10 @@ bool is_of_kubernetes(std::string_view name) {
 
 void warn_of_kubernetes(const std::string& name) {
   static std::once_flag once;
-  if (config_text("LOCKSTEP_LOG") == "off") return;
   std::call_once(once, [&] {
-    std::fprintf(stderr,
-                 "lockstep: ignores %s and its like, which Kubernetes sets for a service of that name "
-                 "(enableServiceLinks: false keeps them out)\n",
-                 name.c_str());
+    warn("ignores " + name +
+         " and its like, which Kubernetes sets for a service of that name (enableServiceLinks: false keeps "
+         "them out)");
   });
 }
 

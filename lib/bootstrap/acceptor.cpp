@@ -9,12 +9,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <new>
 #include <string>
 #include <utility>
 
-#include "lib/base/config.hpp"
+#include "lib/base/log.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/net/stream_io.hpp"
 #include "lib/net/tcp_socket.hpp"
@@ -129,10 +128,9 @@ namespace {
 /// Once for a process: those who are not let in only say that nobody answers.
 void tell_of_deafness(std::int32_t rank, const Status& why) {
   static std::atomic<bool> told{false};
-  if (told.exchange(true) || config_text("LOCKSTEP_LOG") == "off") return;
-  const std::string who = rank < 0 ? "this process" : "rank " + std::to_string(rank);
-  std::fprintf(stderr, "lockstep: %s cannot let in the ranks that connect to it: %s\n", who.c_str(),
-               why.message().c_str());
+  if (told.exchange(true)) return;
+  warn((rank < 0 ? "this process" : "rank " + std::to_string(rank)) +
+       " cannot let in the ranks that connect to it: " + why.message());
 }
 
 }  // namespace

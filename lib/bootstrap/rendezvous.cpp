@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "lib/base/config.hpp"
+#include "lib/base/log.hpp"
 #include "lib/bootstrap/file_store.hpp"
 #include "lib/bootstrap/memory_store.hpp"
 #include "lib/bootstrap/runtime_directory.hpp"
@@ -31,10 +31,10 @@ std::optional<std::string> after(const std::string& address, std::string_view sc
 /// for the store, and one on the last host, since the first may have been meant for a host that is missing.
 WhileWaiting make_report(const Launch& launch, int first, Env& env) {
   const bool is_voice = launch.rank == first || launch.rank == launch.world_size - 1;
-  if (!is_voice || config_text("LOCKSTEP_LOG") == "off") return {};
+  if (!is_voice) return {};
   return [&env, next = Deadline(env, kReportEvery)](const Status& why) mutable {
     if (!next.passed()) return;
-    std::fprintf(stderr, "lockstep: %s\n", why.message().c_str());
+    warn(why.message());
     next = Deadline(env, kReportEvery);
   };
 }

@@ -1,9 +1,8 @@
 #include "lib/bootstrap/roll_call.hpp"
 
 #include <algorithm>
-#include <cstdio>
 
-#include "lib/base/config.hpp"
+#include "lib/base/log.hpp"
 #include "lib/bootstrap/limits.hpp"
 #include "lib/bootstrap/store_server.hpp"
 #include "lib/bootstrap/wire.hpp"
@@ -308,10 +307,9 @@ std::string RollCall::missing_text(const std::vector<bool>& present) {
 void RollCall::report_missing(const std::vector<bool>& present, std::int64_t seconds) {
   // One voice is enough: the lowest rank that is here.
   const auto lowest = std::find(present.begin(), present.end(), true) - present.begin();
-  if (lowest != self_.rank || config_text("LOCKSTEP_LOG") == "off") return;
-  const std::string hint = hint_.empty() ? "" : "; " + hint_;
-  std::fprintf(stderr, "lockstep: %s after %lld s%s\n", missing_text(present).c_str(),
-               static_cast<long long>(seconds), hint.c_str());
+  if (lowest != self_.rank) return;
+  warn(missing_text(present) + " after " + std::to_string(seconds) + " s" +
+       (hint_.empty() ? "" : "; " + hint_));
 }
 
 Result<std::vector<Member>> RollCall::collect() {
