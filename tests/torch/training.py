@@ -120,14 +120,31 @@ class Ddp(Case):
         self.expect(model, self.alone(rarely=True))
 
     def test_unequal_numbers_of_batches(self):
-        model = DistributedDataParallel(self.model)
+        """The gradients of a step are divided by the number of all ranks, or of those that still have one."""
+        for of_all in True, False:
+            with self.subTest(of_all=of_all):
+                self.setUp()
+                model = DistributedDataParallel(self.model)
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                with model.join(divide_by_initial_world_size=of_all):
+                    for batch in self.batches[:STEPS - self.rank]:
+                        optimizer.zero_grad()
+                        model(self.mine(batch), True).square().mean().backward()
+                        optimizer.step()
+                self.expect(model, self.joined(of_all))
+
+    def joined(self, of_all):
+        """The parameters of one rank that adds up what the others would have done."""
+        torch.manual_seed(7)
+        model = Network()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        with model.join():
-            for batch in self.batches[:STEPS - self.rank]:
-                optimizer.zero_grad()
-                model(self.mine(batch), True).square().mean().backward()
-                optimizer.step()
-        self.expect(model, [parameter.detach() for parameter in model.parameters()])
+        for step, batch in enumerate(self.batches):
+            ranks = min(self.size, STEPS - step)  # that have as many batches
+            optimizer.zero_grad()
+            total = sum(model(rows, True).square().mean() for rows in batch.split(ROWS)[:ranks])
+            (total / (self.size if of_all else ranks)).backward()
+            optimizer.step()
+        return [parameter.detach() for parameter in model.parameters()]
 
     def test_compiled(self):
         """With a buffer, which DDP broadcasts from within what is compiled."""
@@ -225,6 +242,13 @@ class Functional(Case):
         self.assertEqual(part.tolist(), [float(self.size)] * 2)
         turned = functional.all_to_all_single(torch.full((self.size,), float(self.rank)), None, None, group) + 0
         self.assertEqual(turned.tolist(), [float(r) for r in range(self.size)])
+
+    def test_several_tensors(self):
+        """Of one call, which are waited for one after the other."""
+        import torch.distributed._functional_collectives as functional  # pylint: disable=import-outside-toplevel
+        tensors = [torch.full((n,), self.rank + 1.0) for n in (4, 2, 3)]
+        for total in functional.all_reduce_coalesced(tensors, "sum", dist.group.WORLD):
+            self.assertTrue((functional.wait_tensor(total) == self.size * (self.size + 1) / 2).all())
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ class Alive:
     def __init__(self):
         self._works = set()
         self._look_at = _OFTEN
+        self._forgotten = None  # the last one, where torch's C++ may have more to ask
 
     def __len__(self):
         return len(self._works)
@@ -24,6 +25,8 @@ class Alive:
 
     def forget(self, work):
         self._works.discard(work)
+        if not _CXX_HOLDS_BOTH_HALVES:  # DDP's join asks for the future of what it has waited for, others wait again
+            self._forgotten = work
 
     def collectives(self):
         return [work for work in self._now() if work.collective]
