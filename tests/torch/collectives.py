@@ -106,6 +106,15 @@ class Reductions(Ours):
         dist.all_reduce(x)
         self.assertTrue((x == self.size).all())
 
+    def test_another_default_device(self):
+        x, sparse = torch.ones(3, 4), torch.ones(4).to_sparse()
+        with torch.device("meta"):
+            dist.all_reduce(x.t())
+            dist.all_reduce(sparse)
+            self.assertEqual(lockstep_torch.empty(0).device.type, "cpu")
+        for tensor in x, sparse.to_dense():
+            self.assertTrue((tensor == self.size).all())
+
     def test_registered_memory(self):
         x = lockstep_torch.empty(3, 4, dtype=torch.float64).fill_(2)
         dist.all_reduce(x)

@@ -12,5 +12,5 @@ def empty(*size, dtype=None):
     dtype = dtype or torch.get_default_dtype()
     count = math.prod(shape)
     if count == 0:
-        return torch.empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device="cpu")
     return torch.frombuffer(lockstep.allocate(count * dtype.itemsize), dtype=dtype, count=count).view(shape)

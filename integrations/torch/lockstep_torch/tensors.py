@@ -102,7 +102,8 @@ def _one_behind_the_other(tensors):
 
 def _copy(tensors, reads):
     with torch.no_grad():
-        memory = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=tensors[0].dtype)
+        # A program may have set another device as its default.
+        memory = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=tensors[0].dtype, device="cpu")
         if reads:
             start = 0
             for tensor in tensors:
