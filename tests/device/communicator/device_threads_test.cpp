@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -97,84 +99,89 @@ TEST(DeviceThreads, CallsOnTheOwnStreamsOfThreadsRunInTheirOrder) {
   });
 }
 
+/// A rank that is a thread.
+struct ThreadRank {
+  DeviceCommunicator communicator;
+  const TestStream& shared;  ///< Of all ranks.
+  const TestStream own{0};
+  const DeviceArena arena{4096, 0};
+
+  /// The time of `rank` to use the shared stream, when the others use their own.
+  Stream by_turns(int rank) const { return communicator.rank() == rank ? Stream(shared) : Stream(own); }
+  void all_reduce(Stream stream) {
+    communicator.all_reduce(arena.device(), arena.device(), 64, DataType::i32, ReduceOp::sum, stream);
+  }
+};
+
+/// Ranks of one process on device 0.
+void run_threads(int ranks, const std::function<void(ThreadRank&)>& body) {
+  testing::use_host_backend(kMode);
+  internal::testing::run_forked(1, [&](int) {
+    must(backend().select(0));
+    const TestStream shared(0);
+    testing::on_ranks(ranks, "auto", [&](Communicator& host) {
+      must(backend().select(0));
+      ThreadRank self{DeviceCommunicator(host, 0), shared};
+      body(self);
+    });
+  });
+}
+
 /// Blocks the device for a moment, again and again: other threads' calls stand in a queue for it.
 class BusyDevice {
  public:
-  BusyDevice() {
-    thread_ = std::thread([this] {
-      must(backend().select(0));
-      const TestStream stream(0);
-      const DeviceArena arena(1 << 16, 0);
-      std::vector<std::byte> pageable(arena.size());
-      while (!ends_.load()) must(backend().copy(pageable.data(), arena.device(), pageable.size(), stream));
-    });
-  }
   ~BusyDevice() {
     ends_.store(true);
     thread_.join();
   }
 
  private:
+  void work() {
+    must(backend().select(0));
+    const TestStream stream(0);
+    const DeviceArena arena(1 << 16, 0);
+    std::vector<std::byte> pageable(arena.size());
+    while (!ends_.load()) must(backend().copy(pageable.data(), arena.device(), pageable.size(), stream));
+  }
+
   std::atomic<bool> ends_{false};
-  std::thread thread_;
+  std::thread thread_{[this] { work(); }};  ///< Last: it uses the other.
 };
 
 /// What another rank puts in the stream does not come between the parts of a call.
 TEST(DeviceThreads, ByTurnsRanksShareAStream) {
-  testing::use_host_backend(kMode);
-  internal::testing::run_forked(1, [](int) {
-    must(backend().select(0));
-    const TestStream shared(0);
-    const BusyDevice busy;
-    testing::on_ranks(4, "auto", [&](Communicator& host) {
-      must(backend().select(0));
-      DeviceCommunicator ranks(host, 0);
-      const TestStream own(0);
-      const DeviceArena arena(4096, 0);
-      std::byte* const data = arena.device();
-      for (int turn = 0; turn < 200; ++turn) {
-        const Stream stream = host.rank() == turn % host.size() ? Stream(shared) : Stream(own);
-        ranks.all_reduce(data, data, 64, DataType::i32, ReduceOp::max, stream);
-        ranks.wait();
-      }
-    });
+  run_threads(4, [](ThreadRank& self) {
+    std::optional<BusyDevice> busy;
+    if (self.communicator.rank() == 0) busy.emplace();
+    for (int turn = 0; turn < 200; ++turn) {
+      self.all_reduce(self.by_turns(turn % self.communicator.size()));
+      self.communicator.wait();
+    }
   });
 }
 
 /// Each rank's part of a call would wait for the other's behind it.
 TEST(DeviceThreads, RanksThatShareAStreamAreRefusedAtOnce) {
-  testing::use_host_backend(kMode);
-  internal::testing::run_forked(1, [](int) {
-    must(backend().select(0));
-    const TestStream shared(0);
-    std::atomic<int> called{0};
-    testing::on_ranks(2, "auto", [&](Communicator& host) {
-      must(backend().select(0));
-      DeviceCommunicator ranks(host, 0);
-      const TestStream own(0);
-      const DeviceArena arena(4096, 0);
-      std::byte* const data = arena.device();
-      const auto call = [&](Stream stream) {
-        ranks.all_reduce(data, data, 64, DataType::i32, ReduceOp::sum, stream);
-      };
-      call(host.rank() == 0 ? Stream(shared) : Stream(own));
+  std::atomic<int> called{0};
+  run_threads(2, [&](ThreadRank& self) {
+    DeviceCommunicator& ranks = self.communicator;
+    for (const int turn : {0, 1}) {  // By turns they may.
+      self.all_reduce(self.by_turns(turn));
       ranks.wait();
-      call(host.rank() == 0 ? Stream(own) : Stream(shared));  // By turns they may.
-      ranks.wait();
-      internal::testing::wait_until([&] { return called.load() == host.rank(); });
-      const auto start = std::chrono::steady_clock::now();
-      if (host.rank() == 0) {
-        call(shared);
-        called.store(1);
-      } else {
-        const Error error = thrown_by([&] { call(shared); });
-        EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-        EXPECT_NE(std::string(error.what()).find("streams of their own"), std::string::npos) << error.what();
-      }
-      internal::testing::wait_until([&] { return ranks.state() != ErrorCode::ok; });
-      shared.synchronize();
-      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
-    });
+    }
+    internal::testing::wait_until([&] { return called.load() == ranks.rank(); });
+    const auto start = std::chrono::steady_clock::now();
+    if (ranks.rank() == 0) {
+      self.all_reduce(self.shared);
+      called.store(1);
+    } else {
+      const Error error = thrown_by([&] { self.all_reduce(self.shared); });
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_NE(std::string(error.what()).find("streams of their own"), std::string::npos) << error.what();
+    }
+    internal::testing::wait_until([&] { return ranks.state() != ErrorCode::ok; });
+    self.shared.synchronize();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   });
 }
 
